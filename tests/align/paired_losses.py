@@ -10,9 +10,8 @@ import torch
 import torch.nn.functional as theirs
 from paddle import nn
 
-from align.pair.any_pair import AnyPair, Setup
-from align.record.request import Request
 from align.stages.loss_stage import loss
+from tests.align.small_pairs import pair_in
 
 RNG = np.random.default_rng(11)
 SCORES = 2 * RNG.normal(size=(8, 5))
@@ -28,11 +27,10 @@ CROSS = theirs.cross_entropy
 
 def run(reference, paddles, output=SCORES, labels=LABELS, dtype="float64", sides=None):
     """The stage on a pair that hands its input on, or on two models."""
-    plan = Request(*(sides or (torch.nn.Identity(), nn.Identity())), (output,), dtype=(dtype,))
-    pair = AnyPair(Setup(plan), dtype)
+    pair = pair_in(*(sides or (torch.nn.Identity(), nn.Identity())), (output,), dtype)
     assert pair.ours is not None
     assert pair.reference is not None  # before the loss: one of several values has no gradient
-    pair.plan = dataclasses.replace(plan, loss=(reference, paddles), labels=labels)
+    pair.plan = dataclasses.replace(pair.plan, loss=(reference, paddles), labels=labels)
     return loss(pair)
 
 

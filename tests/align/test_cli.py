@@ -37,15 +37,12 @@ CHECKS = tuple(
 FOUND = {"about", "findings", "guilty", "notes"}
 
 
-@pytest.fixture(scope="module")
-def vocabulary(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("vocabulary")
+def write_vocabulary(folder):
     letters = [chr(c) for c in (*range(97, 123), *range(65, 91))]
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, ",", "!", "hello"]
     words += [f"##{letter}" for letter in letters]
     (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
     (folder / "mine.txt").write_text(SENTENCES, encoding="utf-8")
-    return folder
 
 
 @pytest.fixture
@@ -54,14 +51,15 @@ def tiny_table(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory, vocabulary):
+def finished(tmp_path_factory):
     """One run of all steps on tiny cases, with every output: (status, folder)."""
     folder = tmp_path_factory.mktemp("run")
+    write_vocabulary(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(port_run, "ROWS", TINY)
         flags = ["--jobs", "0", "--quick", "--out", str(folder / "out")]
         flags += ["--json", str(folder / "out.json")]
-        flags += ["--checkpoint", str(vocabulary), "--sentences", str(vocabulary / "mine.txt")]
+        flags += ["--checkpoint", str(folder), "--sentences", str(folder / "mine.txt")]
         return cli.main(flags), folder
 
 
@@ -100,11 +98,8 @@ def test_lists_and_help_need_no_framework_and_quick_leaves_out_the_big_cases():
     assert any("float64, float32" in row for row in rows)
 
 
-def test_a_run_that_passes_exits_with_0(finished):
-    assert finished[0] == 0
-
-
 def test_the_json_has_the_promised_form(finished):
+    assert finished[0] == 0
     report = json.loads((finished[1] / "out.json").read_text(encoding="utf-8"))
     assert set(report) == {"verdict", "environment", "results", *FOUND}
     assert report["verdict"] == "pass"
@@ -183,10 +178,13 @@ def test_the_console_shows_one_line_for_each_result(tiny_table, capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--case tiny --case nothing_like*", "no case matches 'nothing_like*'; see python -m"),
+        (
+            "--case tiny --case nothing_like*",
+            "no case matches 'nothing_like*'; see python -m align --l",
+        ),
         ("--case tiny --dtype float32", "none of these cases runs in float32"),
         ("--jobs -1 --case tiny", "--jobs -1: expected a number of processes, 0 for this one"),
-        ("--quick --case big*", "--quick leaves out"),
+        ("--quick --case big*", "--quick leaves out every case that matches big"),
     ],
 )
 def test_what_chooses_nothing_is_refused(tiny_table, capsys, flags, message):

@@ -122,10 +122,13 @@ def test_a_right_port_passes_in_both_precisions_with_training_and_inject() -> No
     assert {"same", "drop", "act", "act#2", "(model)[logits]"} <= names
 
 
-def test_training_mode_compares_running_statistics() -> None:
+def test_training_mode_compares_running_statistics_and_names_a_wrong_momentum() -> None:
     result = compare(train=True)
     assert result.passed, str(result)
     assert "bn._variance" in {c.name for c in result.report.results[0].comparisons}
+    first = compare("momentum", train=True).first_divergence
+    assert first.place == "bn"
+    assert "use momentum=0.9" in first.cause
 
 
 @pytest.mark.parametrize(
@@ -146,12 +149,6 @@ def test_a_forward_fault_is_located_and_explained(fault, tap, place, cause) -> N
     assert cause in first.cause
     assert "forward" in first.source
     assert {one.place for one in result.guilty} == {place}
-
-
-def test_a_wrong_momentum_is_named_in_its_convention() -> None:
-    first = compare("momentum", train=True).first_divergence
-    assert first.place == "bn"
-    assert "use momentum=0.9" in first.cause
 
 
 def test_a_wrong_gradient_in_a_layer_without_parameters_is_located() -> None:
@@ -282,6 +279,17 @@ def test_a_port_that_cuts_elsewhere_is_right() -> None:
     assert result.findings == []
 
 
+def trained(rate: float, decay: float | None = None, **options):
+    """Of a linear layer, by SGD at 0.1 without decay and at these."""
+    optimizers = (
+        lambda model: torch.optim.SGD(model.parameters(), lr=0.1),
+        lambda layer: paddle.optimizer.SGD(rate, layer.parameters(), decay),
+    )
+    options = {"loss": "cross_entropy", "labels": np.array([0, 2, 1, 1, 1]), "steps": 3} | options
+    pair = torch.nn.Linear(4, 3), nn.Linear(4, 3), RNG.normal(size=(5, 4))
+    return align.compare(*pair, optimizer=optimizers, dtype="float64", **options)
+
+
 @pytest.mark.parametrize(
     ("rate", "decay", "fixes", "follow"),
     [
@@ -293,17 +301,8 @@ def test_a_port_that_cuts_elsewhere_is_right() -> None:
 def test_what_an_earlier_difference_makes_is_no_repair(rate, decay, fixes, follow) -> None:
     """A wrong metric makes no run differ; a wrong rate makes the steps differ, and they the run."""
 
-    def theirs(model):
-        return torch.optim.SGD(model.parameters(), lr=0.1)
-
-    def ours(layer):
-        return paddle.optimizer.SGD(rate, parameters=layer.parameters(), weight_decay=decay)
-
     metric = (lambda output, labels: output.sum(), lambda output, labels: output.sum() + 1)
-    pair = torch.nn.Linear(4, 3), nn.Linear(4, 3), RNG.normal(size=(5, 4))
-    options = {"loss": "cross_entropy", "labels": np.array([0, 2, 1, 1, 1]), "steps": 3}
-    options |= {"metric": metric, "optimizer": (theirs, ours), "dtype": "float64"}
-    found = align.compare(*pair, **options).report
+    found = trained(rate, decay, metric=metric).report
     assert [one.step for one in found.repairs] == fixes
     assert list(dict.fromkeys(one.step for one in found.consequences)) == follow
 
@@ -312,14 +311,7 @@ def test_what_is_perhaps_no_fault_of_the_port_comes_after_a_proved_cause() -> No
     def slightly(output, labels):
         return nn.functional.cross_entropy(output, labels) * (1 + 1e-8)
 
-    optimizers = (
-        lambda model: torch.optim.SGD(model.parameters(), lr=0.1),
-        lambda layer: paddle.optimizer.SGD(0.2, parameters=layer.parameters()),
-    )
-    pair = torch.nn.Linear(4, 3), nn.Linear(4, 3), RNG.normal(size=(5, 4))
-    options = {"loss": (torch.nn.functional.cross_entropy, slightly), "optimizer": optimizers}
-    options |= {"labels": np.array([0, 2, 1, 1, 1]), "steps": 3, "dtype": "float64"}
-    result = align.compare(*pair, **options)
+    result = trained(0.2, loss=(torch.nn.functional.cross_entropy, slightly))
     assert [one.step for one in result.report.repairs] == ["learning_rate", "loss"]
     assert result.verdict.startswith("FAIL: learning rate")
     assert "perhaps no fault of the port" in result.report.repairs[1].cause

@@ -7,6 +7,8 @@ import paddle
 import pytest
 import torch
 from paddle import nn
+from paddle.nn import functional as F
+from torch.nn import functional as T
 
 import align
 from align.record.request import Request
@@ -45,10 +47,8 @@ def test_outputs_of_another_structure_are_told_with_the_remedy() -> None:
     assert not found.passed
     assert [r.step for r in found.report.results] == ["forward"]  # no step that only follows
     assert "all zeros" not in str(found)
-    assert (
-        found.root.reason
-        == "PyTorch returns 2 tensors (0 (2, 4), 1 (2, 5)), Paddle 1 tensor ((2, 5))"
-    )
+    reason = "PyTorch returns 2 tensors (0 (2, 4), 1 (2, 5)), Paddle 1 tensor ((2, 5))"
+    assert found.root.reason == reason
     assert found.root.cause.endswith("outputs=(1, None)")
     assert compare("scores").root.cause.endswith("outputs=(1, 'scores')")
     assert not compare(factor=1.01).passed
@@ -124,19 +124,11 @@ def test_the_line_that_builds_a_librarys_layer_is_the_users() -> None:
     theirs = torch.nn.Sequential()
     theirs.parts = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.LayerNorm(4))
     line = Ours.__init__.__code__.co_firstlineno
-    found = {
-        place: align.compare(theirs, ours, X, dtype="float64").root.source
-        for place, ours in (("built here", Ours), ("came built", Ours()))
-    }
-    assert (
-        f"Ours.__init__, tests/align/commands/test_outputs.py:{line + 4} (" in found["built here"]
-    )
-    assert (
-        f"Ours.__init__, tests/align/commands/test_outputs.py:{line + 2} (" in found["came built"]
-    )
-    assert "(LayerNorm.forward, paddle/nn/layer/norm.py:" in found["built here"]
-    alone = paddle.nn.LayerNorm(3, epsilon=1e-3)
-    source = align.compare(torch.nn.LayerNorm(3), alone, X, dtype="float64").root.source
+    for ours, after in ((Ours, 4), (Ours(), 2)):  # built here, came built
+        source = align.compare(theirs, ours, X, dtype="float64").root.source
+        assert f"Ours.__init__, tests/align/commands/test_outputs.py:{line + after} (" in source
+        assert after == 2 or "(LayerNorm.forward, paddle/nn/layer/norm.py:" in source
+    source = align.compare(torch.nn.LayerNorm(3), nn.LayerNorm(3, 1e-3), X).root.source
     assert source.startswith("LayerNorm.forward, paddle/nn/layer/norm.py:")
 
 
@@ -150,29 +142,17 @@ def compared_losses(theirs, ours, columns: int = 3):
     return align.compare(model, port, inputs, loss=(theirs, ours), **given)
 
 
-def torch_mean(output, labels):
-    return torch.nn.functional.mse_loss(output, labels)
-
-
 def test_an_output_that_the_loss_cannot_take_is_placed_all_the_same() -> None:
-    result = compared_losses(torch_mean, nn.functional.mse_loss, 2)
+    result = compared_losses(T.mse_loss, F.mse_loss, 2)
     assert result.root.cause.startswith("index: Paddle takes :2 as its entry 1, with 0:3 it agrees")
     assert "nothing else was compared in float64: loss: Paddle's fails on" in result.notes[-1]
 
 
 def test_losses_that_are_no_number_are_named_or_refused_in_one_line() -> None:
-    def ours(output, labels):
-        return nn.functional.mse_loss(output, labels, reduction="none")
-
-    def theirs(output, labels):
-        return torch.nn.functional.mse_loss(output, labels, reduction="none")
-
-    root = compared_losses(torch_mean, ours).root
+    root = compared_losses(T.mse_loss, lambda z, y: F.mse_loss(z, y, reduction="none")).root
     assert (root.step, root.place) == ("loss", "loss")
     assert "(5, 3) in Paddle and () in PyTorch: reduction: one side has none" in root.cause
     with pytest.raises(ValueError, match=r"^loss: PyTorch's has the shape \(5, 3\), expected"):
-        compared_losses(theirs, nn.functional.mse_loss)
+        compared_losses(lambda z, y: T.mse_loss(z, y, reduction="none"), F.mse_loss)
     with pytest.raises(ValueError, match="^loss: Paddle's fails on the output of its model: .*$"):
-        compared_losses(
-            torch_mean, lambda output, labels: nn.functional.mse_loss(output, labels[:2])
-        )
+        compared_losses(T.mse_loss, lambda z, y: F.mse_loss(z, y[:2]))

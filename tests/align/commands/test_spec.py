@@ -88,14 +88,6 @@ def test_a_spec_is_run_in_this_process_too(tmp_path, capsys) -> None:
     assert cli.main(["spec", str(path)]) == 1
 
 
-def test_a_spec_imports_what_lies_beside_it(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    (tmp_path / "seed_beside.py").write_text("SEED = 6\n", encoding="utf-8")
-    path = tmp_path / "mine.py"
-    path.write_text(f"{GOOD}\nfrom seed_beside import SEED\n", encoding="utf-8")
-    assert read_spec(path).seed == 6
-
-
 def test_a_spec_that_was_just_changed_is_read_again(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     path = tmp_path / "mine.py"
@@ -212,10 +204,13 @@ def test_what_a_spec_raises_is_one_line(line, status, said, place, tmp_path, cap
         assert len(printed) == 1 or "Mine" in said  # unknown to us: with its traceback
 
 
-def test_every_option_of_a_spec_is_read(tmp_path) -> None:
+def test_every_option_of_a_spec_is_read_and_imported_from_beside_it(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "seed_beside.py").write_text("SEED = 6\n", encoding="utf-8")
     path = tmp_path / "mine.py"
     own = "from numpy import load as steps_\nBATCH, _STEP = 5, 1\n_SIZES = [BATCH]\n"
-    path.write_text(f"{GOOD}\n{own}SEED = 4\ndef weights():\n    return {{'0': '0'}}\n", "utf-8")
+    own += "from seed_beside import SEED\n"
+    path.write_text(f"{GOOD}\n{own}def weights():\n    return {{'0': '0'}}\n", "utf-8")
     given = read_spec(path)
-    assert (given.seed, given.weights, given.name) == (4, {"0": "0"}, "mine")
+    assert (given.seed, given.weights, given.name) == (6, {"0": "0"}, "mine")
     assert given.inputs[0].shape == (5, 4)

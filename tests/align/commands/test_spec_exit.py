@@ -156,29 +156,25 @@ def test_nothing_runs_on_when_the_command_is_terminated(answer):
     assert process.returncode == 143
 
 
-def test_a_process_that_the_users_code_leaves_behind_is_not_waited_for():
-    body = """
+LEFT_BEHIND = """
     import os, time
     if os.fork() == 0:
         os.close(1), os.close(2)
         time.sleep(30)
         os._exit(0)
     os._exit(0)"""
+FORKED = """
+    import os
+    if os.fork() != 0:
+        os.wait()
+        os._exit(0)"""
+"""It returns through the command, as the one that has to judge never does."""
+
+
+@pytest.mark.parametrize("body", [LEFT_BEHIND, FORKED])
+def test_a_process_of_the_users_code_is_not_waited_for_and_gives_no_verdict(body):
     process = _started(body)
     _, err = process.communicate(timeout=20)
     assert process.returncode == 2
     assert "no verdict" in err
     assert "heavy []" in err
-
-
-def test_a_forked_process_of_the_users_code_gives_no_verdict():
-    """It returns through the command, as the one that has to judge never does."""
-    body = """
-    import os
-    if os.fork() != 0:
-        os.wait()
-        os._exit(0)"""
-    process = _started(body)
-    _, err = process.communicate(timeout=20)
-    assert process.returncode == 2
-    assert "no verdict" in err

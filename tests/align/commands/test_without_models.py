@@ -8,20 +8,13 @@ import torch
 import align
 from tests.align.small_pairs import steps_due
 
+torch_loss, paddle_loss = torch.nn.functional.cross_entropy, paddle.nn.functional.cross_entropy
 RNG = np.random.default_rng(0)
 SCORES, LABELS = RNG.normal(size=(8, 5)), RNG.integers(0, 5, 8)
 
 
 def compared(**options):
     return align.compare(torch.nn.Identity(), paddle.nn.Identity(), SCORES, **options)
-
-
-def torch_loss(scores, labels):
-    return torch.nn.functional.cross_entropy(scores, labels)
-
-
-def paddle_loss(scores, labels):
-    return paddle.nn.functional.cross_entropy(scores, labels)
 
 
 def shares(scores, labels):

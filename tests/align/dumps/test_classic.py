@@ -5,11 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from align.commands import dumps
-from align.pair.dumped_pair import Names
-from align.record.dump_files import Dump
 from align.report import reprod
 from tests.align.dumps.guarded_commands import main_compare
 from tests.align.stock_reprod import stock_log
@@ -22,15 +19,10 @@ def held_in(folder: Path, name: str) -> dict[str, np.ndarray]:
     return np.load(folder / f"{name}.npy", allow_pickle=True).item()
 
 
-@pytest.fixture(scope="module")
-def names(torch_dump: Dump, paddle_dump: Dump) -> Names:
-    return dumps.pair_up(torch_dump, paddle_dump)
-
-
-def test_both_sides_and_the_log(names, tmp_path, capsys) -> None:
+def test_both_sides_and_the_log(torch_dump, paddle_dump, tmp_path, capsys) -> None:
     logs = tmp_path / "both"
-    dumps = [str(names.torch.path), str(names.paddle.path)]
-    assert main_compare([*dumps, "--dtype", "float64", "--reprod", str(logs)]) == 0
+    both = [str(torch_dump.path), str(paddle_dump.path)]
+    assert main_compare([*both, "--dtype", "float64", "--reprod", str(logs)]) == 0
     assert f"reprod_log: {3 * len(CHECKS)} files in" in capsys.readouterr().out
     for check in sorted(CHECKS):
         assert "diff check passed" in stock_log(logs, check, tmp_path / f"{check}.txt")

@@ -7,24 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[3]
 HEAVY = ("paddlenlp", "transformers", "timm", "torchvision", "tokenizers", "matplotlib")
+BESIDE = ("scipy", "sklearn", "reprod_log", "pandas", "yaml")
 MISSING = {
     "torch": ("paddle", "PIL", *HEAVY),
     "paddle": ("torch", *HEAVY),
-    "compare": (
-        "torch",
-        "paddle",
-        "PIL",
-        *HEAVY,
-        "scipy",
-        "sklearn",
-        "reprod_log",
-        "pandas",
-        "yaml",
-    ),
+    "compare": ("torch", "paddle", "PIL", *HEAVY, *BESIDE),
 }
 BLOCKED = """
 import importlib.machinery, sys, warnings
@@ -58,28 +47,22 @@ def finish(process: subprocess.Popen) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory, folder: Path, torch_dump) -> Path:
-    """Both sides dumped by processes that have one framework each."""
-    place = tmp_path_factory.mktemp("apart_environments")
+def test_two_environments_agree(tmp_path: Path, folder: Path, torch_dump) -> None:
+    """Both sides are dumped by processes that have one framework each."""
     spec = str(folder / "from_torch_spec.py")
     made = [
-        ("torch", "--out", str(place / "t")),
-        ("paddle", "--out", str(place / "p"), "--weights", str(torch_dump.path)),
+        ("torch", "--out", str(tmp_path / "t")),
+        ("paddle", "--out", str(tmp_path / "p"), "--weights", str(torch_dump.path)),
     ]
     both = [start(side, "dump", "--side", side, "--spec", spec, *rest) for side, *rest in made]
     ended = [finish(process) for process in both]
     for (status, out, err), (side, *_) in zip(ended, made, strict=True):
         assert status == 0, err
         assert out.startswith({"torch": "PyTorch", "paddle": "Paddle"}[side])
-    return place
-
-
-def test_two_environments_agree(place: Path) -> None:
-    json_file, xml = place / "result.json", place / "result.xml"
-    arguments = ("--out", str(place / "report"), "--json", str(json_file), "--junit", str(xml))
+    json_file, xml = tmp_path / "result.json", tmp_path / "result.xml"
+    arguments = ("--out", str(tmp_path / "report"), "--json", str(json_file), "--junit", str(xml))
     status, out, err = finish(
-        start("compare", "compare", str(place / "t"), str(place / "p"), *arguments)
+        start("compare", "compare", str(tmp_path / "t"), str(tmp_path / "p"), *arguments)
     )
     assert status == 0, out + err
     assert out.startswith("PASS: ")
@@ -87,5 +70,5 @@ def test_two_environments_agree(place: Path) -> None:
     assert found["verdict"] == "pass"
     assert {"PyTorch", "Paddle", "compared on"} == set(found["environment"])
     assert xml.read_bytes().startswith(b"<?xml")
-    page = (place / "report" / "report.html").read_text()
+    page = (tmp_path / "report" / "report.html").read_text()
     assert "Pass" in page

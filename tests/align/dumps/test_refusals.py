@@ -22,12 +22,6 @@ ROOT = Path(__file__).resolve().parents[3]
 FLOAT64 = ("SHAKE = True", 'SHAKE, DTYPE = True, "float64"')
 
 
-@pytest.fixture
-def copy(tmp_path: Path, paddle_dump: Dump) -> Path:
-    """A copy of the Paddle dump that may be damaged."""
-    return Path(shutil.copytree(paddle_dump.path, tmp_path / "copy"))
-
-
 def test_two_dumps_of_one_framework(torch_dump: Dump) -> None:
     with pytest.raises(ValueError, match="both made by PyTorch: comparing a framework with itself"):
         dumps.pair_up(torch_dump, Dump(torch_dump.path))
@@ -45,8 +39,10 @@ def test_two_dumps_of_one_framework(torch_dump: Dump) -> None:
             r"batches '1.0.0' differs: nothing in .*fewer,",
         ),
         (("return drawn", "return drawn[::-1]"), "batches '0.0.0' differs: .* in the same order"),
+        (("TRAIN = False", "TRAIN, SEED = False, 5"), "weights .* dump the Paddle side again"),
+        (("TRAIN = False", "TRAIN, ACCUMULATE = False, 2"), "accumulate differs: 2 in"),
     ],
-    ids=["input", "labels", "loss", "train", "fewer", "exchanged"],
+    ids=["input", "labels", "loss", "train", "fewer", "exchanged", "seed", "accumulate"],
 )
 def test_other_data_or_another_request(change, message, make, paddle_dump, request) -> None:
     changes = [change, FLOAT64]
@@ -55,16 +51,6 @@ def test_other_data_or_another_request(change, message, make, paddle_dump, reque
     found = make("torch", f"other_{request.node.callspec.id}", *changes)
     with pytest.raises(ValueError, match=message):
         dumps.pair_up(found, paddle_dump)
-
-
-def test_other_weights_and_steps(make, torch_dump, paddle_dump) -> None:
-    seeded = make("torch", "seeded", ("SHAKE = True", 'SHAKE, SEED, DTYPE = True, 5, "float64"'))
-    with pytest.raises(ValueError, match="was run on the weights .* dump the Paddle side again"):
-        dumps.pair_up(seeded, paddle_dump)
-    twice = 'SHAKE, ACCUMULATE, DTYPE = True, 2, "float64"'
-    summed = make("torch", "summed", ("SHAKE = True", twice))
-    with pytest.raises(ValueError, match="accumulate differs: 2 in"):
-        dumps.pair_up(summed, paddle_dump)
 
 
 def test_no_precision_in_common(make, torch_dump, paddle_dump) -> None:
@@ -160,7 +146,8 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_dump_ends_in_one_line(damage, copy, torch_dump, capsys) -> None:
+def test_a_damaged_dump_ends_in_one_line(damage, paddle_dump, tmp_path, torch_dump, capsys) -> None:
+    copy = Path(shutil.copytree(paddle_dump.path, tmp_path / "copy"))
     change, message = DAMAGE[damage]
     change(copy)
     assert main_compare([str(torch_dump.path), str(copy)]) == 2
@@ -210,10 +197,6 @@ def test_errors_of_the_commands(folder, torch_dump, capsys, tmp_path) -> None:
     assert main_compare([str(torch_dump.path), str(tmp_path / "none")]) == 2
     assert "no such folder" in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
-    with pytest.raises(SystemExit) as left:
-        main_dump(["--help"])
-    assert left.value.code == 0
-    assert "exit status: 0 written; 2 could not run" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("flag", ["--out", "--json", "--junit", "--reprod"])

@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
 
 from align.commands.comparing import compared
 from align.commands.dumps import module_of
@@ -26,12 +25,8 @@ from tests.align.dumps.guarded_commands import judged
 from tests.align.small_pairs import steps_due
 
 
-@pytest.fixture(scope="module")
-def outcome(torch_dump: Dump, paddle_dump: Dump):
-    return judged(paddle_dump, torch_dump)
-
-
-def test_a_right_port_passes_in_any_order(outcome, torch_dump, paddle_dump) -> None:
+def test_a_right_port_passes_in_any_order(torch_dump, paddle_dump) -> None:
+    outcome = judged(paddle_dump, torch_dump)
     assert outcome.passed, str(outcome)
     steps = [(r.step, r.dtype) for r in outcome.report.results]
     assert steps == steps_due("steps", live=False)
@@ -44,14 +39,10 @@ def test_a_right_port_passes_in_any_order(outcome, torch_dump, paddle_dump) -> N
     assert judged(torch_dump, paddle_dump).verdict == outcome.verdict
 
 
-@pytest.fixture(scope="module")
-def wrong_dump(make, torch_dump: Dump) -> Dump:
-    """Paddle's side with another epsilon."""
-    return make("paddle", "wrong", ("EPSILON = 1e-5", "EPSILON = 1e-6"), other=torch_dump)
-
-
-def test_every_comparison_is_that_of_one_process(torch_dump, wrong_dump, folder) -> None:
+def test_every_comparison_and_the_cause_are_those_of_one_process(make, torch_dump, folder) -> None:
     """Names, distances, bounds and verdicts are equal bit for bit, right and wrong ones."""
+    epsilon = ("EPSILON = 1e-5", "EPSILON = 1e-6")
+    wrong_dump = make("paddle", "wrong", epsilon, other=torch_dump)
     found = judged(torch_dump, wrong_dump)
     given = read_spec(folder / "wrong_spec.py")
     expected = {
@@ -65,10 +56,6 @@ def test_every_comparison_is_that_of_one_process(torch_dump, wrong_dump, folder)
         both = ([(c.name, c.passed, c.worst) for c in side] for side in (rows, expected[key]))
         assert next(both) == next(both), key
     assert {c.passed for rows in own.values() for c in rows} == {True, False}
-
-
-def test_the_faulty_layer_is_named_with_its_cause(torch_dump, wrong_dump, folder) -> None:
-    found = judged(torch_dump, wrong_dump)
     assert found.exit_code == 1
     root = found.root
     assert (root.step, root.place, root.dtype) == ("forward", "norm", "float64")

@@ -112,9 +112,6 @@ def test_the_first_change_that_suffices_is_taken_else_the_fewest_together() -> N
     assert needed({2}) == ("2", 3)
     assert needed({1, 3})[0] == "13"
     assert needed({7})[0] == ""
-
-
-def test_the_budget_counts_trials() -> None:
     found, trials = needed({4}, budget=2)
     assert found == ""
     assert trials <= 3

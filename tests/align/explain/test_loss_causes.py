@@ -1,4 +1,4 @@
-"""From a wrong loss to its cause: reductions, ignored labels, smoothing, weights, formulas."""
+"""From a wrong loss to its cause: reductions, labels, formulas, options of library losses."""
 
 from __future__ import annotations
 
@@ -29,6 +29,25 @@ from tests.align.small_pairs import Scaled
 PADDED = np.where(np.arange(8) % 4 == 0, 0, np.maximum(LABELS, 1))
 CHANCES = 1 / (1 + np.exp(-SCORES))
 WEIGHTS = [1.0, 2.0, 3.0, 4.0, 5.0]
+WORDS = np.random.default_rng(3).normal(size=(3, 9, 7))
+TEXT = np.random.default_rng(4).integers(1, 6, (3, 4))
+LENGTHS, SIZES = np.array([9, 8, 9]), np.array([4, 2, 3])
+WEIGHT = [0.2, 1.0, 3.0, 0.7, 2.0]
+
+
+def t_ctc(z, y, **options):
+    logs = theirs.log_softmax(z, -1).transpose(0, 1)
+    return theirs.ctc_loss(logs, y, torch.tensor(LENGTHS), torch.tensor(SIZES), **options)
+
+
+def p_ctc(z, y, **options):
+    sizes = map(paddle.to_tensor, (LENGTHS, SIZES))
+    return ours.ctc_loss(z.transpose([1, 0, 2]), y.astype("int32"), *sizes, **options)
+
+
+def weighted(z, y, **options):
+    options = {name: paddle.to_tensor(value, z.dtype) for name, value in options.items()}
+    return ours.binary_cross_entropy_with_logits(z, y, **options)
 
 
 def over_the_batch(z, y, eps):
@@ -179,6 +198,51 @@ def over_the_batch(z, y, eps):
             lambda z, y: 2 * entropy(z, y, reduction="none").squeeze(-1),
             "every value of the loss is 2 times PyTorch's",
         ),
+        (
+            lambda z, y: CROSS(z, y, label_smoothing=0.1),
+            lambda z, y: smoothed(ours.softmax(z), y, 0.1),
+            "softmax is applied twice",
+        ),
+        (
+            theirs.mse_loss,
+            lambda z, y: (z.clip(90, 99) - y).square().mean(),
+            "does not change with these outputs",
+            SCORES,
+            TARGETS,
+        ),
+        (
+            lambda z, y: theirs.kl_div(
+                theirs.log_softmax(z, 1), y.log(), reduction="sum", log_target=True
+            ),
+            lambda z, y: ours.kl_div(ours.log_softmax(z, 1), y.log(), reduction="sum"),
+            "log_target of kl_div: Paddle has False, PyTorch True",
+            SCORES,
+            SOFT,
+        ),
+        (
+            lambda z, y: theirs.binary_cross_entropy_with_logits(
+                z, y, pos_weight=torch.tensor(WEIGHT, dtype=z.dtype)
+            ),
+            lambda z, y: weighted(z, y, weight=WEIGHT),
+            "pos_weight of binary_cross_entropy_with_logits: Paddle has None, PyTorch [0.2, 1, 3,",
+            SCORES,
+            BITS,
+        ),
+        (
+            lambda z, y: theirs.triplet_margin_loss(z, y, y.flip(0), margin=9.0, p=3, swap=True),
+            lambda z, y: ours.triplet_margin_loss(z, y, y.flip(0), margin=9.0),
+            "p of triplet_margin_loss: Paddle has 2, PyTorch 3; swap of triplet_margin_loss: "
+            "Paddle has False, PyTorch True",
+            SCORES,
+            TARGETS,
+        ),
+        (
+            t_ctc,
+            lambda z, y: p_ctc(z, y, blank=6),
+            "blank of ctc_loss: Paddle has 6, PyTorch 0",
+            WORDS,
+            TEXT,
+        ),
     ],
 )
 def test_a_wrong_loss_is_named(row) -> None:
@@ -197,11 +261,3 @@ def test_causes_hold_in_float32() -> None:
 def test_a_large_output_is_not_searched_through(monkeypatch) -> None:
     monkeypatch.setattr(loss_causes, "LARGEST", SCORES.size - 1)
     assert "smoothing" not in caught(CROSS, lambda z, y: smoothed(z, y, 0.2)).cause
-
-
-def test_a_formula_of_smoothed_labels_is_known() -> None:
-    found = caught(
-        lambda z, y: CROSS(z, y, label_smoothing=0.1),
-        lambda z, y: smoothed(ours.softmax(z), y, 0.1),
-    )
-    assert "softmax is applied twice" in found.cause

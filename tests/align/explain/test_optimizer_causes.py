@@ -60,15 +60,8 @@ def test_what_is_no_treatment_is_none_and_cleared_gradients_say_nothing() -> Non
 
 
 def test_a_difference_says_what_each_side_does() -> None:
-    norm = Treatment("global norm", 1.0)
-    limit = treatments_in_words(Treatment("global norm", 5.0), norm)
-    assert limit == "clipping limit (global norm): Paddle 5, PyTorch 1"
-    assert treatments_in_words(Treatment(), norm).startswith(
-        "clipping missing: Paddle leaves gradients"
-    )
-    assert treatments_in_words(norm, Treatment()).startswith(
-        "clipping in Paddle only: Paddle clips the gl"
-    )
+    words = treatments_in_words(Treatment("global norm", 1.0), Treatment())
+    assert words.startswith("clipping in Paddle only: Paddle clips the gl")
 
 
 def test_options_are_read_and_put_wherever_an_object_holds_them() -> None:

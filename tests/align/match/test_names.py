@@ -360,37 +360,28 @@ def test_the_paddle_side_is_not_changed_by_a_refusal(tmp_path) -> None:
     assert paddle.get_default_dtype() == "float32"
 
 
-class TheirBlock(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm = torch.nn.LayerNorm(8)
-        self.attn = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+def torch_block() -> torch.nn.Module:
+    def forward(model, x):
+        y = model.norm(x)
+        return x + model.attn(y, y, y, need_weights=False)[0]
 
-    def forward(self, x):
-        y = self.norm(x)
-        return x + self.attn(y, y, y, need_weights=False)[0]
+    attention = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    return model_of(torch, forward, norm=torch.nn.LayerNorm(8), attn=attention)
 
 
-class PackedAttention(nn.Layer):
+def packed_block(size: int = 4) -> nn.Layer:
     """Keys, queries and values by one linear layer."""
 
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.qkv, self.out, self.size = nn.Linear(8, 24), nn.Linear(8, 8), size
+    def attend(model, x):
+        q, k, v = model.qkv(x).reshape([2, 5, 3, 2, 4]).transpose([2, 0, 3, 1, 4]).unbind(0)
+        a = nn.functional.softmax(q @ k.transpose([0, 1, 3, 2]) / size**0.5, axis=-1)
+        return model.out((a @ v).transpose([0, 2, 1, 3]).reshape(x.shape))
 
-    def forward(self, x):
-        q, k, v = self.qkv(x).reshape([*x.shape[:2], 3, 2, 4]).transpose([2, 0, 3, 1, 4]).unbind(0)
-        a = nn.functional.softmax(q @ k.transpose([0, 1, 3, 2]) / self.size**0.5, axis=-1)
-        return self.out((a @ v).transpose([0, 2, 1, 3]).reshape(x.shape))
+    def forward(model, x):
+        return x + model.attention(model.norm(x))
 
-
-class PackedBlock(nn.Layer):
-    def __init__(self, size: int = 4) -> None:
-        super().__init__()
-        self.norm, self.attention = nn.LayerNorm(8), PackedAttention(size)
-
-    def forward(self, x):
-        return x + self.attention(self.norm(x))
+    attention = model_of(paddle, attend, qkv=nn.Linear(8, 24), out=nn.Linear(8, 8))
+    return model_of(paddle, forward, norm=nn.LayerNorm(8), attention=attention)
 
 
 PACKED = {
@@ -401,11 +392,11 @@ PACKED = {
 
 
 def test_a_packed_attention_is_the_layer_that_holds_all_its_tensors() -> None:
-    options = {"weights": PACKED, "dtype": "float64", "inject": True}
+    options = {"weights": PACKED, "inject": True}
     inputs = np.random.default_rng(0).normal(size=(2, 5, 8))
-    right = align.compare(TheirBlock(), PackedBlock(), inputs, **options)
+    right = outcome(torch_block(), packed_block(), inputs, **options)
     assert right.passed
     assert not any("which changes nothing" in note for note in right.notes)
-    wrong = align.compare(TheirBlock(), PackedBlock(8), inputs, **options)
+    wrong = outcome(torch_block(), packed_block(8), inputs, **options)
     assert wrong.root.place == "attention"
     assert wrong.root.cause.startswith("scale of the attention scores: Paddle divides by the root")

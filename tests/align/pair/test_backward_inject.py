@@ -97,7 +97,6 @@ def test_a_container_is_guilty_of_its_own_code_only(fault, place, cause) -> None
 def test_a_detach_that_the_port_forgot_accuses_the_caller() -> None:
     _, guilty = isolated_backward(pair(theirs=("cut",)))
     assert [one.place for one in guilty] == ["(model)"]
-    assert isolated_backward(pair())[1] == []
 
 
 def test_the_planted_gradient_is_seen_in_every_single_layer() -> None:
@@ -177,8 +176,7 @@ def paddle_split() -> nn.Layer:
 def test_a_wrong_gradient_of_code_that_is_wrong_in_the_forward_pass_is_its_consequence() -> None:
     table = {f"packed.{leaf}": [f"mix.q.{leaf}", f"mix.k.{leaf}"] for leaf in ("weight", "bias")}
     table["out"] = "mix.out"
-    result = align.compare(
-        torch_packed, paddle_split, X, dtype="float64", inject=True, weights=table
-    )
+    options = {"dtype": "float64", "inject": True, "weights": table}
+    result = align.compare(torch_packed, paddle_split, X, **options)
     assert [finding.step for finding in result.report.repairs] == ["forward"], str(result)
     assert {finding.follows for finding in result.report.consequences} == {"forward"}

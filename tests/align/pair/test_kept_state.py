@@ -100,8 +100,6 @@ def test_and_one_whose_reference_does_so_too_is_not() -> None:
 def test_running_statistics_that_are_wrong_after_training_are_explained() -> None:
     theirs, ours = torch.nn.BatchNorm1d(4), paddle.nn.BatchNorm1D(4, momentum=0.1)
     held = pair_in(theirs, ours, INPUTS, optimizer="sgd", steps=2)
-    assert (
-        locate.running_statistic(held, "_mean") == "momentum: Paddle's layer has 0.1, "
-        "PyTorch's 0.9 (its momentum is 0.1)"
-    )
+    cause = "momentum: Paddle's layer has 0.1, PyTorch's 0.9 (its momentum is 0.1)"
+    assert locate.running_statistic(held, "_mean") == cause
     assert locate.running_statistic(held, "weight") == ""

@@ -12,6 +12,8 @@ from tests.align.small_pairs import model_of
 import sot_torch_ref  # noqa: F401  isort: skip (declares the operators that torchvision lacks)
 import torchvision  # isort: skip
 
+DATA = np.random.default_rng(3).normal(size=(7, 6))
+
 
 def two_values(name, seed, dtype):
     """A model whose last batch norms see two values."""
@@ -55,11 +57,9 @@ def test_what_float32_leaves_out_is_refused_where_no_float64_judges_it():
 
 def test_a_fault_still_fails_after_the_scatter_was_measured():
     theirs = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.BatchNorm1d(5), torch.nn.ReLU())
-
     ours = paddle.nn.Sequential(paddle.nn.Linear(6, 5), paddle.nn.BatchNorm1D(5), paddle.nn.ReLU())
     ours.register_forward_post_hook(lambda _, __, output: output * 1.001)
-    data = np.random.default_rng(3).normal(size=(7, 6)).astype("float32")
-    found = align.compare(theirs, ours, data, train=True, dtype="float32")
+    found = align.compare(theirs, ours, DATA, train=True, dtype="float32")
     assert not found.passed
     assert found.first_divergence is not None
 
@@ -86,10 +86,9 @@ def test_an_error_as_large_as_a_rounding_passes_and_ten_times_as_much_fails(dtyp
             signs = paddle.to_tensor(np.resize([1.0, -1.0, -1.0], 5).astype(dtype))
             return super().forward(x) + times * unit * signs
 
-    data = np.random.default_rng(3).normal(size=(7, 6))
     torch.manual_seed(0)
     theirs = torch.nn.Sequential(Rough(6, 5))
-    found = align.compare(theirs, paddle.nn.Sequential(Ours(6, 5)), data, dtype=dtype)
+    found = align.compare(theirs, paddle.nn.Sequential(Ours(6, 5)), DATA, dtype=dtype)
     forward = next(r for r in found.report.results if r.step == "forward")
     assert forward.passed == passes, str(found)
     taps = [c for c in forward.comparisons if c.name in ("0", "(model)")]
@@ -114,10 +113,10 @@ def test_a_kink_within_rounding_passes_on_either_side_and_one_beyond_fails(
             return paddle.where(x > 1.5 * units * unit, on, on.detach())
 
     torch.manual_seed(0)
-    data = np.random.default_rng(3).normal(size=(7, 6)).astype("float32")
     theirs = torch.nn.Sequential(Rough(6, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3))
     with torch.no_grad():
-        argument = torch.nn.functional.linear(torch.from_numpy(data[0]), *theirs[0].parameters())
+        first = torch.from_numpy(DATA[0]).float()
+        argument = torch.nn.functional.linear(first, *theirs[0].parameters())
         theirs[0].bias[2] += units * unit - argument[2]
 
     class Ours(paddle.nn.Linear):
@@ -125,7 +124,7 @@ def test_a_kink_within_rounding_passes_on_either_side_and_one_beyond_fails(
             return (super().forward(x) + LARGE["float32"]) - LARGE["float32"]
 
     ours = paddle.nn.Sequential(Ours(6, 5), Late(), paddle.nn.Linear(5, 3))
-    found = align.compare(theirs, ours, data, dtype="float32")
+    found = align.compare(theirs, ours, DATA, dtype="float32")
     backward = next(r for r in found.report.results if r.step == "backward")
     assert backward.passed == passes, str(found)
 
@@ -138,8 +137,7 @@ def test_the_weight_that_is_planted_wrong_is_one_that_one_percent_changes():
 
     theirs = scaled(torch, torch.nn.Parameter(torch.full((1,), -0.01)))
     ours = scaled(paddle, paddle.create_parameter([1], "float32"))
-    data = np.random.default_rng(3).normal(size=(7, 6)).astype("float32")
-    found = align.compare(theirs, ours, data, dtype="float64")
+    found = align.compare(theirs, ours, DATA, dtype="float64")
     forward = next(r for r in found.report.results if r.step == "forward")
     assert forward.controls
     assert all(control.caught for control in forward.controls)
@@ -164,14 +162,11 @@ def of_norms(eps=1e-6, **options):
     return align.compare(normed(torch), normed(paddle, eps), data, dtype="float64", **options)
 
 
-def test_float64_allows_for_what_pytorch_itself_computes_in_float32():
+def test_float64_allows_for_what_pytorch_itself_computes_in_float32_and_names_an_epsilon():
     results = [of_norms(seed=seed, inject=True) for seed in range(3)]
     assert [found.passed for found in results] == [True] * 3
     notes = [note for found in results for note in found.notes]  # of those that missed a floor
     assert any("PyTorch computes in float32" in note for note in notes)
-
-
-def test_a_wrong_epsilon_beside_float32_is_named():
     found = of_norms(eps=1e-3)
     assert [one.place for one in found.guilty] == ["1"]
     assert found.root.cause.startswith("eps: Paddle's layer has 0.001, PyTorch's 1e-06; with ")
@@ -191,12 +186,11 @@ def narrow(f, eps: float = 1e-6):
 
 @pytest.mark.parametrize("loss", ["cross_entropy", None])
 def test_what_a_model_computes_in_float32_is_judged_by_it_in_float64_too(loss):
-    data = np.random.default_rng(3).normal(size=(7, 6))
     given = {"loss": loss, "labels": np.arange(7) % 3 if loss else None}
     given |= {"optimizer": "adamw", "steps": 2}
-    found = align.compare(narrow(torch), narrow(paddle), data, **given)
+    found = align.compare(narrow(torch), narrow(paddle), DATA, **given)
     assert found.passed, str(found)
-    found = align.compare(narrow(torch), narrow(paddle, 1e-3), data, **given)
+    found = align.compare(narrow(torch), narrow(paddle, 1e-3), DATA, **given)
     assert (found.exit_code, found.root.step, found.root.place) == (1, "forward", "(model)")
 
 
@@ -204,18 +198,11 @@ def test_a_planted_gradient_falls_where_gradients_are_judged():
     """A channel of one value: float32 knows no gradient in front of the batch norm's kinks."""
     data = np.random.default_rng(0).normal(size=(4, 3, 5, 5))
     data[:, 0] = 0.3
-    found = align.compare(
-        torch.nn.Sequential(
-            torch.nn.BatchNorm2d(3, affine=False), torch.nn.ReLU(), torch.nn.Conv2d(3, 4, 3)
-        ),
-        paddle.nn.Sequential(
-            paddle.nn.BatchNorm2D(3, weight_attr=False, bias_attr=False),
-            paddle.nn.ReLU(),
-            paddle.nn.Conv2D(3, 4, 3),
-        ),
-        data,
-        train=True,
-    )
+    norm = paddle.nn.BatchNorm2D(3, weight_attr=False, bias_attr=False)
+    ours = paddle.nn.Sequential(norm, paddle.nn.ReLU(), paddle.nn.Conv2D(3, 4, 3))
+    norm = torch.nn.BatchNorm2d(3, affine=False)
+    theirs = torch.nn.Sequential(norm, torch.nn.ReLU(), torch.nn.Conv2d(3, 4, 3))
+    found = align.compare(theirs, ours, data, train=True)
     assert found.passed, str(found)
     assert any(note.startswith("backward in float32: ") for note in found.notes)
 

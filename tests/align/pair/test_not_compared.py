@@ -57,9 +57,8 @@ def steep(f):
     [("float32", "compare in float64 too"), (("float64", "float32"), "float64 can")],
 )
 def test_gradients_that_float32_leaves_out_are_noted(dtype: Any, judge: str) -> None:
-    found = align.compare(
-        steep(torch), steep(paddle), INPUTS, dtype=dtype, optimizer="sgd", steps=2
-    )
+    pair = steep(torch), steep(paddle)
+    found = align.compare(*pair, INPUTS, dtype=dtype, optimizer="sgd", steps=2)
     told = "PyTorch's own runs scatter too far to judge"
     (note,) = (n for n in found.notes if n.startswith(f"backward in float32: {told} 4: "))
     assert "first.weight" in note

@@ -34,6 +34,7 @@ X = RNG.normal(size=(4, 6))
 
 
 def test_a_store_gives_back_what_it_was_given(monkeypatch) -> None:
+    """A copy, too, of what lives in a model."""
     monkeypatch.setattr(stored_arrays, "MEMORY", 40)
     store = Store()
     arrays = [np.arange(4.0), np.float32(2.5)[None][0:1].reshape(()), np.arange(12).reshape(3, 4).T]
@@ -47,9 +48,6 @@ def test_a_store_gives_back_what_it_was_given(monkeypatch) -> None:
     assert readers[2]() is not arrays[2]  # 96 bytes: in the file
     del store
     np.testing.assert_array_equal(readers[2](), arrays[2])
-
-
-def test_a_store_copies_what_lives_in_a_model() -> None:
     tensor = torch.ones(3, dtype=torch.float64)
     read = Store().put(on_torch.view(tensor))
     with torch.no_grad():
@@ -222,19 +220,12 @@ def test_a_sample_takes_the_same_elements_on_both_sides() -> None:
     np.testing.assert_array_equal(sample.ours(on_paddle, ours), expected)
 
 
-def factories(rate: float):
-    def theirs(model):
-        return torch.optim.Adam(model.parameters(), lr=1e-2)
-
-    def ours(layer):
-        return paddle.optimizer.Adam(rate, parameters=layer.parameters())
-
-    return theirs, ours
-
-
 def trained(rate: float, dtype: str = "float64"):
-    pair = both()
-    result = align.compare(*pair, X, optimizer=factories(rate), steps=4, dtype=dtype)
+    factories = (
+        lambda model: torch.optim.Adam(model.parameters(), lr=1e-2),
+        lambda layer: paddle.optimizer.Adam(rate, parameters=layer.parameters()),
+    )
+    result = align.compare(*both(), X, optimizer=factories, steps=4, dtype=dtype)
     return next(r for r in result.report.results if r.step == "training")
 
 

@@ -53,11 +53,7 @@ def test_the_training_runs_show_warm_up_and_decay():
         assert recipe.weight_decay > 0
 
 
-def test_patterns_choose_rows_and_refuse_what_matches_nothing():
+def test_patterns_choose_rows():
     rows = (PortRow("small"), PortRow("small_too"), PortRow("big", quick=False))
     assert [row.name for row in select(rows, ["small*"], False)] == ["small", "small_too"]
     assert [row.name for row in select(rows, [], True)] == ["small", "small_too"]
-    with pytest.raises(ValueError, match=r"no case matches 'other\*'; see python -m align --list"):
-        select(rows, ["small", "other*"], False)
-    with pytest.raises(ValueError, match="--quick leaves out every case that matches big"):
-        select(rows, ["big"], True)

@@ -32,11 +32,12 @@ def make(ours=(1.0, 2.0), **changes):
     return StepResult(**{**fields, **changes})
 
 
-def test_a_complete_result_passes():
+def test_a_complete_result_passes_and_without_stamps_a_step_that_needs_none():
     result = make()
     assert result.passed
     assert result.problems == []
     assert result.first_failure is None
+    assert make(stamps={}, framework_free=True, step="data", dtype=None).passed
 
 
 @pytest.mark.parametrize(
@@ -59,11 +60,7 @@ def test_what_keeps_a_result_from_passing(changes, word):
     assert any(word in problem for problem in result.problems)
 
 
-def test_a_step_without_frameworks_needs_no_stamps():
-    assert make(stamps={}, framework_free=True, step="data", dtype=None).passed
-
-
-def test_first_failure_worst_and_position():
+def test_first_failure_and_the_worst_which_is_what_cannot_be_measured():
     pairs = [
         ("a", (1.0, 2.0), (1.0, 2.0)),
         ("b", (1.0, 2.001), (1.0, 2.0)),
@@ -75,9 +72,6 @@ def test_first_failure_worst_and_position():
     assert result.position == {"name": "c", "index": [0]}
     assert result.worst == pytest.approx(0.25)
     assert result.tolerance == 1e-10
-
-
-def test_what_cannot_be_measured_is_the_worst():
     pairs = [("a", (9.0, 2.0), (1.0, 2.0)), ("b", (math.nan, 2.0), (1.0, 2.0))]
     result = make(pairs=pairs)
     assert result.position == {"name": "b", "index": [0]}

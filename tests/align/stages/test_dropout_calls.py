@@ -33,9 +33,8 @@ class TorchNet(torch.nn.Module):
         x = self.drop(self.drop(torch.nn.functional.gelu(self.fc(x))))
         q = self.q(x).reshape(4, 5, 2, 3).transpose(1, 2)
         attend = torch.nn.functional.scaled_dot_product_attention
-        x = x + attend(q, q, q, dropout_p=0.2 if self.training else 0.0).transpose(1, 2).reshape(
-            4, 5, 6
-        )
+        attended = attend(q, q, q, dropout_p=0.2 if self.training else 0.0)
+        x = x + attended.transpose(1, 2).reshape(4, 5, 6)
         x = self.feature_alpha(self.alpha(self.feature(self.conv(self.none(x)))))
         return self.head(torch.nn.functional.dropout(x, 0.1, self.training))
 

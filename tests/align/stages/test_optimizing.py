@@ -33,13 +33,18 @@ def net(f):
     return model_of(f, forward, **parts, unused=f.nn.Linear(2, 3), scale=scale)
 
 
-def run(*given, dtype="float64", seed=0, steps=1, nets=None, weights=None):
-    """The stage on a pair of factories, or on the name of an optimizer."""
+def pair_of(*given, dtype="float64", seed=0, steps=1, nets=None, weights=None):
+    """Two nets with a pair of factories, or with the name of an optimizer."""
     inputs = np.random.default_rng(seed).normal(size=(5, 3))
     made = given[0] if len(given) == 1 else given
     given = {"optimizer": made, "steps": steps, "seed": seed, "weights": weights}
     nets = nets or (net(torch), net(paddle))
-    return optimizer(pair_in(*nets, inputs, dtype, **given))
+    return pair_in(*nets, inputs, dtype, **given)
+
+
+def run(*given, **options):
+    """The stage on such a pair."""
+    return optimizer(pair_of(*given, **options))
 
 
 def in_groups(model, **options):
@@ -125,18 +130,38 @@ def adamw(**options):
     return lambda model: T.AdamW(model.parameters(), lr=LR, **options)
 
 
-def clipping(limit):
-    """AdamW after clip_grad_norm_."""
+def clipping(limit, make=None):
+    """An optimizer of PyTorch after clip_grad_norm_."""
 
     def before(model):
         torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
 
-    return lambda model: (T.AdamW(model.parameters(), lr=LR), None, before)
+    return lambda model: ((make or adamw())(model), None, before)
 
 
 def ours(kind=P.AdamW, rate=LR, **options):
     """An optimizer of Paddle."""
     return lambda model: kind(rate, parameters=model.parameters(), **options)
+
+
+def scheduled(make, shape):
+    """An optimizer of PyTorch under a schedule."""
+
+    def theirs(model):
+        made = make(model)
+        return made, S.LambdaLR(made, shape)
+
+    return theirs
+
+
+def own_scheduled(shape, kind=P.AdamW, **options):
+    """An optimizer of Paddle under a schedule."""
+
+    def port(model):
+        schedule = L.LambdaDecay(LR, shape)
+        return ours(kind, schedule, **options)(model), schedule
+
+    return port
 
 
 def only(*names):
@@ -192,14 +217,25 @@ def head_apart(factor):
 GLOBAL, VALUE = paddle.nn.ClipGradByGlobalNorm, paddle.nn.ClipGradByValue
 AT_VALUE = "Paddle clips the value at 1, PyTorch clips the global norm at 1"
 SQUARE_ROOT = "^perhaps no fault of the port: epsilon.s place in the square root: Paddle inside"
+LIMIT = r"clipping limit \(global norm\): Paddle 5, PyTorch 1"
+UNCLIPPED = "clipping missing: Paddle leaves gradients.* PyTorch clips the global norm"
 SCALED = "before the update: Paddle scales gradients by 2, PyTorch leaves gradients"
 SWAPPED = "beta1 and beta2 exchanged: Paddle 0.999 and 0.9, PyTorch"
 ADAMAX = "^perhaps no fault of the port: epsilon.s place: Paddle adds it to the decayed norm"
 DECAYS = "decays in PyTorch only: scale, fc.bias, norm.bias, head.weight"
 
 
+def warming(t):
+    """A warm-up from zero, which is stepped over."""
+    return min(t / 4, 1.0)
+
+
 def rmsprop(model):
     return T.RMSprop(model.parameters(), lr=LR, alpha=0.95, eps=1e-6)
+
+
+def sgd(model):
+    return T.SGD(model.parameters(), lr=LR)
 
 
 def momentum(**options):
@@ -212,10 +248,15 @@ FAULTS = {
     "Adam": (adamw(), ours(P.Adam, weight_decay=0.01), "^L2 instead of decoupled decay; with"),
     "doubled": (adamw(), doubled, "^$"),
     "epsilon": (adamw(), ours(epsilon=1e-6), "epsilon: Paddle 1e-06, PyTorch 1e-08"),
+    "epsilon in a warm-up": (
+        scheduled(adamw(), warming),
+        own_scheduled(warming, epsilon=1e-6),
+        "epsilon: Paddle 1e-06, PyTorch 1e-08",
+    ),
     "betas": (adamw(), ours(beta1=0.999, beta2=0.9), SWAPPED),
     "amsgrad": (adamw(), ours(amsgrad=True), "amsgrad: only Paddle"),
-    "no clipping": (clipping(1.0), ours(), "clipping missing: .* PyTorch clips the global norm"),
-    "limit": (clipping(1.0), ours(grad_clip=GLOBAL(5.0)), "Paddle 5, PyTorch 1"),
+    "no clipping": (clipping(1.0), ours(), UNCLIPPED),
+    "limit": (clipping(1.0), ours(grad_clip=GLOBAL(5.0)), LIMIT),
     "value": (clipping(1.0), ours(grad_clip=VALUE(1.0)), AT_VALUE),
     "groups clipped apart": (clipping(1.0), head_apart(1.0), "clips the norm of each group at 1"),
     "rate of a group": (
@@ -232,14 +273,7 @@ FAULTS = {
         "nesterov: only Paddle",
     ),
     "decay of a momentum": (
-        lambda model: T.SGD(
-            [
-                {"params": [p for p in model.parameters() if p.ndim > 1], "weight_decay": 0.1},
-                {"params": [p for p in model.parameters() if p.ndim < 2]},
-            ],
-            lr=LR,
-            momentum=0.9,
-        ),
+        lambda model: T.SGD(in_groups(model), lr=LR, momentum=0.9, weight_decay=0.1),
         ours(P.Momentum, momentum=0.9, weight_decay=0.1),
         "^decay set: decays in Paddle only: scale, .*; with PyTorch's the step agrees",
         "scale",
@@ -291,11 +325,11 @@ class SignDescent(P.SGD):
             ["clipping missing", "beta2 and epsilon: Paddle 0.99 and 1e-06, PyTorch 0.999 and 1e-"],
         ),
         (
-            lambda model: T.SGD(model.parameters(), lr=LR),
+            sgd,
             ours(SignDescent, rate=2 * LR),
             ["perhaps the learning rate applied to the update: Paddle 0.002, PyTorch 0.001"],
         ),
-        (lambda model: T.SGD(model.parameters(), lr=LR), ours(SignDescent), [""]),
+        (sgd, ours(SignDescent), [""]),
     ],
 )
 def test_several_faults_are_all_named_and_what_no_experiment_proves_is_a_guess(
@@ -307,22 +341,6 @@ def test_several_faults_are_all_named_and_what_no_experiment_proves_is_a_guess(
     assert all(cause.startswith(said) for cause, said in zip(causes, expected, strict=True)), causes
 
 
-def test_a_warm_up_from_zero_is_stepped_over() -> None:
-    def shape(t):
-        return min(t / 4, 1.0)
-
-    def theirs(model):
-        made = T.AdamW(model.parameters(), lr=LR)
-        return made, S.LambdaLR(made, shape)
-
-    def port(model):
-        schedule = L.LambdaDecay(LR, shape)
-        return ours(rate=schedule, epsilon=1e-6)(model), schedule
-
-    _, found = run(theirs, port)
-    assert "epsilon: Paddle 1e-06, PyTorch 1e-08" in found[0].cause
-
-
 def test_a_reference_with_paddles_numbers_follows_paddle_to_rounding() -> None:
     """Momentum and the decay are float32 in Paddle, and it clips by the plain norm."""
     weights = np.random.default_rng(1).normal(size=(4, 3))
@@ -331,16 +349,13 @@ def test_a_reference_with_paddles_numbers_follows_paddle_to_rounding() -> None:
     for follows in (False, True):
         theirs = torch.nn.Linear(3, 4, bias=False).double()
         theirs.weight.data = torch.tensor(weights)
-        made = T.SGD(theirs.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
-        made, _ = unpack(
-            (made, None, lambda m: torch.nn.utils.clip_grad_norm_(m.parameters(), 0.5)), theirs
-        )
+        heavy = lambda model: T.SGD(model.parameters(), 0.1, 0.9, weight_decay=0.01)  # noqa: E731
+        made, _ = unpack(clipping(0.5, heavy)(theirs), theirs)
         if follows:
             as_paddle(made, ("momentum", "weight_decay"), 0.5)
         port = paddle.nn.Linear(4, 3, bias_attr=False).to(dtype="float64")
         port.weight.set_value(weights)
-        clip = paddle.nn.ClipGradByGlobalNorm(0.5)
-        mine = ours(P.Momentum, 0.1, momentum=0.9, weight_decay=0.01, grad_clip=clip)(port)
+        mine = ours(P.Momentum, 0.1, momentum=0.9, weight_decay=0.01, grad_clip=GLOBAL(0.5))(port)
         for gradient in given:
             theirs.weight.grad, port.weight.grad = map(
                 lambda make, g=gradient: make(g.copy()), (torch.tensor, paddle.to_tensor)
@@ -355,16 +370,7 @@ def test_a_rate_one_step_early_does_not_undo_the_planted_one() -> None:
     def shape(t):
         return 0.5 ** max(0, t - 1)
 
-    def theirs(model):
-        made = T.SGD(model.parameters(), lr=LR)
-        return made, S.LambdaLR(made, shape)
-
-    def early(model):
-        schedule = L.LambdaDecay(LR, lambda t: shape(t + 1))
-        return ours(P.SGD, rate=schedule)(model), schedule
-
-    inputs = np.random.default_rng(0).normal(size=(5, 3))
-    pair = pair_in(net(torch), net(paddle), inputs, optimizer=(theirs, early), steps=4)
+    pair = pair_of(scheduled(sgd, shape), own_scheduled(lambda t: shape(t + 1), P.SGD), steps=4)
     result, _ = training(pair)
     assert not result.passed
     assert result.problems == []
@@ -380,11 +386,7 @@ class Heavy(P.Momentum):
 
 RIGHT = {
     "a class of the user's own that clips": (
-        lambda model: (
-            T.SGD(model.parameters(), lr=0.1),
-            None,
-            lambda m: torch.nn.utils.clip_grad_norm_(m.parameters(), 0.5),
-        ),
+        clipping(0.5, lambda model: T.SGD(model.parameters(), lr=0.1)),
         ours(Descent, 0.1, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.5)),
     ),
     "RMSProp": (
@@ -408,8 +410,7 @@ RIGHT = {
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_training_with_other_numbers_in_paddles_kernel_passes(name) -> None:
-    inputs = np.random.default_rng(0).normal(size=(5, 3))
-    pair = pair_in(net(torch), net(paddle), inputs, "float64", optimizer=RIGHT[name], steps=5)
+    pair = pair_of(*RIGHT[name], steps=5)
     for stage in (optimizer, training):
         result, _ = stage(pair)
         assert result.passed, (result.first_failure, result.problems)
@@ -446,7 +447,7 @@ def test_packed_and_sampled_tensors_are_followed() -> None:
     [
         (lambda m: T.LBFGS(m.parameters()), ours(), "LBFGS.step.. needs an argument"),
         (
-            lambda m: (lambda o: (o, S.ReduceLROnPlateau(o)))(T.SGD(m.parameters(), lr=LR)),
+            lambda m: (lambda o: (o, S.ReduceLROnPlateau(o)))(sgd(m)),
             ours(),
             "ReduceLROnPlateau.step.. needs an argument",
         ),
@@ -469,10 +470,7 @@ def test_a_module_without_parameters_is_refused() -> None:
 
 def test_before_step_runs_ahead_of_every_step_on_both_sides() -> None:
     theirs, own = torch.nn.Linear(2, 2), paddle.nn.Linear(2, 2)
-    for model, made in (
-        (theirs, T.SGD(theirs.parameters(), lr=LR)),
-        (own, P.SGD(LR, parameters=own.parameters())),
-    ):
+    for model, made in ((theirs, sgd(theirs)), (own, ours(P.SGD)(own))):
         seen = []
         wrapped, scheduler = unpack((made, None, seen.append), model)
         assert scheduler is None

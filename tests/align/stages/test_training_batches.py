@@ -71,20 +71,17 @@ def test_every_part_of_a_training_run_takes_the_batches(options) -> None:
 @pytest.mark.parametrize("kind", ["NAdam", "RAdam", "Adadelta"])
 def test_optimizers_whose_kernels_hold_float32_numbers_train_alike(kind: str) -> None:
     """PyTorch's follow those numbers, as they do for Adam."""
+    more = {"rho": 0.9} if kind == "Adadelta" else {}  # PyTorch's default
     makers = (
         lambda model: getattr(torch.optim, kind)(model.parameters(), lr=0.01, eps=1e-6),
         lambda model: getattr(paddle.optimizer, kind)(
-            0.01, epsilon=1e-6, parameters=model.parameters(), **PADDLES.get(kind, {})
+            0.01, epsilon=1e-6, parameters=model.parameters(), **more
         ),
     )
     result, found = trained(dtype=("float64", "float32"), optimizer=makers)
     assert result.passed, str(result)
     names = {c.name for key, r in found.items() if key[1] == "training" for c in r.comparisons}
     assert ("mean_square/0.weight" if kind == "Adadelta" else "moment2/0.weight") in names
-
-
-PADDLES = {"Adadelta": {"rho": 0.9}}
-"""Defaults of PyTorch's that Paddle does not have."""
 
 
 def test_step_k_takes_batch_k_and_begins_again() -> None:
@@ -143,13 +140,10 @@ def test_a_step_takes_the_mean_of_the_batches_that_it_accumulates(right, monkeyp
     assert training.passed == right
 
 
-def test_the_order_within_a_step_is_no_fault() -> None:
+def test_the_order_within_a_step_or_of_batches_that_are_alike_is_no_fault() -> None:
     number, batches = exchanged(drawn(), 2)
     assert number == 2
     assert [batch[1].size for batch in batches] == [SIZES[2], SIZES[1], SIZES[0]]
-
-
-def test_batches_that_are_alike_have_no_other_order() -> None:
     (batch, *_) = drawn()
     assert exchanged([batch, batch]) == (0, [])
     assert exchanged([]) == (0, [])
