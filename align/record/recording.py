@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import warnings
 from collections import Counter
@@ -313,9 +314,7 @@ def loss_of(side: Any, plan: Request, output: Any, dtype: str, pair_dtype: str) 
     if labels is not None:
         labels = side.tensor(cast(np.asarray(labels), dtype, pair_dtype))
     if isinstance(plan.loss, (tuple, list)):
-        function = plan.loss[side.NAME == "Paddle"]
-        if str(getattr(function, "__module__", "")).startswith(side.FUNCTIONAL.__name__):
-            function = getattr(side.FUNCTIONAL, function.__name__)  # as it is watched now
+        function = _looked_up(side, plan.loss[side.NAME == "Paddle"])
         loss = function(output) if labels is None else function(output, labels)
         if not side.is_tensor(loss):
             raise ValueError(
@@ -337,6 +336,15 @@ def loss_of(side: Any, plan: Request, output: Any, dtype: str, pair_dtype: str) 
         return sum(sums)
     function = side.FUNCTIONAL.mse_loss if plan.loss == "mse" else side.cross_entropy
     return function(floats[0], labels)
+
+
+def _looked_up(side: Any, function: Any) -> Any:
+    """A function of the framework itself as its module holds it now: watched, perhaps."""
+    if isinstance(function, functools.partial):
+        inner = _looked_up(side, function.func)
+        return functools.partial(inner, *function.args, **function.keywords)
+    is_of_side = str(getattr(function, "__module__", "")).startswith(side.FUNCTIONAL.__name__)
+    return getattr(side.FUNCTIONAL, function.__name__) if is_of_side else function
 
 
 def run_model(side: Any, model: Any, inputs: Any) -> tuple[Any, dict[str, Any]]:

@@ -321,9 +321,10 @@ def test_a_loss_of_scores_that_paddle_clips_is_right_and_paddle_is_named(dtype) 
         losses = (TF.cross_entropy, paddle_loss)
         return align.compare(*identities, WIDE, loss=losses, labels=LOWEST, dtype=dtype)
 
-    right = compare(PF.cross_entropy)
-    assert right.passed, str(right)
-    assert any(SAYS.format("cross_entropy") in note for note in right.notes)
+    for loss in (PF.cross_entropy, functools.partial(PF.cross_entropy, reduction="mean")):
+        right = compare(loss)
+        assert right.passed, str(right)
+        assert any(SAYS.format("cross_entropy") in note for note in right.notes)
     wrong = compare(lambda scores, labels: PF.cross_entropy(2 * scores, labels))
     assert not wrong.passed
     assert "no fault of the port" not in wrong.root.cause
