@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sot_paddle.atomic import hold_beside
 from sot_paddle.cli import CommandParser
+from sot_paddle.runtime import quiet_imports
 
 DESCRIPTION = """\
 Write a trained model as graph files: model.json and model.pdiparams (paddle.jit.save) and
@@ -28,10 +29,10 @@ def run_command(arguments: Sequence[str]) -> None:
     add("out", metavar="DIR", help="folder of the export, made by the command")
     add("--no-ema", action="store_true", help="raw weights instead of the moving average")
     options = parser.parse_args(arguments)
-    from sot_paddle.deploy.exporting import BOUND, export  # --help needs no framework
-    from sot_paddle.deploy.trained import open_trained
-    from sot_paddle.train.device import prepare_device
-
+    with quiet_imports():  # --help needs no framework
+        from sot_paddle.deploy.exporting import BOUND, export
+        from sot_paddle.deploy.trained import open_trained
+        from sot_paddle.train.device import prepare_device
     out = Path(options.out)
     prepare_device(dtype="float32", cpu=True)
     trained = open_trained(options.model, ema=not options.no_ema)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sot_paddle.atomic import write_atomically
 from sot_paddle.cli import CommandParser
+from sot_paddle.runtime import quiet_imports
 
 DESCRIPTION = """\
 Show where ClassT, WordT and their sum look: heat maps over images for a trained image model, the
@@ -29,10 +30,10 @@ def run_command(arguments: Sequence[str]) -> None:
     place, out = Path(options.model), Path(options.out)
     if options.count < 1:
         raise ValueError(f"--count must be at least 1, got {options.count}")
-    from sot_paddle.explain import drawing, figures  # --help needs no framework
-    from sot_paddle.train.device import prepare_device
-    from sot_paddle.train.model_folder import find_folder
-
+    with quiet_imports():  # --help needs no framework
+        from sot_paddle.explain import drawing, figures
+        from sot_paddle.train.device import prepare_device
+        from sot_paddle.train.model_folder import find_folder
     prepare_device(dtype="float32", cpu=options.cpu)
     if find_folder(place, of_images=True) is not None:
         if options.sentences or not options.images:
