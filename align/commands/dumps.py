@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import importlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from align.pair.side import Side, first_difference, measured_training, refuse_sc
 from align.record import dump_files
 from align.record.arrays import Entry, Store, moved_vectors
 from align.record.dump_files import Dump, Module, same_request
-from align.record.recording import Recording
+from align.record.recording import MovedRun, Recording, TrainingRun
 from align.record.request import Request
 from align.record.run_report import SIDES, Report, code_of, commit, described, origin
 from align.report.report_html import check_writable, write_asked
@@ -271,19 +272,15 @@ class DumpedSide:
             exact = side.train(plan, "float64", dtype, self.sample)
             dump_files.write_training(exact, folder / dump_files.ORACLE)
         steady = steady_elements(drift.Sample(self.entries), exact)
-        moved = functools.partial(
-            side.open_training,
-            plan,
-            dtype,
-            dtype,
-            sample=self.sample,
-            prepare=self.framework.as_stock_port,
-        )
-        band = NoiseBand(
-            lambda: exact,
-            lambda asked: moved(asked=asked),
-            functools.partial(measured_training, steady=steady),
-        )
+        prepare = self.framework.as_stock_port  # what Paddle's optimizer rounds is in the band, too
+
+        def moved(asked: MovedRun) -> AbstractContextManager[TrainingRun]:
+            return side.open_training(
+                plan, dtype, dtype, asked=asked, sample=self.sample, prepare=prepare
+            )
+
+        measure = functools.partial(measured_training, steady=steady)
+        band = NoiseBand(lambda: exact, moved, measure)
         checkpoint.write_tensors(folder / dump_files.TRAINING_NOISE, band.to_store())
 
 

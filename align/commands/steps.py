@@ -33,6 +33,8 @@ from sot_paddle.config import some
 
 LOSS = "loss"
 PASSES = ("forward", "backward")
+LISTED = ("dropout of ", "dropout number ")
+"""How the findings of `dropout_calls` begin: what was listed, not computed."""
 _MIXED = (
     "PyTorch computes in float32 in places of the float64 run too: what follows from there is held "
     "to what float32 rounds"
@@ -130,7 +132,8 @@ class Outcome:
 
         A listed dropout makes none, for nothing is dropped; rates follow from rates alone.
         """
-        makers = [f.step for f in self.findings if f.step in steps and f.name[:8] != "dropout "]
+        earlier = [f for f in self.findings if f.step in steps]
+        makers = [f.step for f in earlier if not f.name.startswith(LISTED)]
         rates = [step for step in makers if step == "learning_rate"]
         consequences = []
         for finding in findings:

@@ -27,8 +27,8 @@ from align.explain.layer_edits import Changes
 from align.explain.loss_causes import LossRun
 from align.explain.options import PADDLE_NAMES, argument_edits
 from align.frameworks import on_paddle, on_torch
-from align.frameworks.on_paddle import ERRORS
-from align.frameworks.other_arithmetic import LOWEST, NEAR, by_pytorch, clips
+from align.frameworks.on_paddle import ERRORS, LOWEST
+from align.frameworks.other_arithmetic import NEAR, by_pytorch, clips
 from align.frameworks.watched_calls import (
     DIGITS,
     LOSSES,

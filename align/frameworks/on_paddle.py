@@ -208,14 +208,19 @@ def set_mode(model: paddle.nn.Layer, train: bool) -> None:
         layer.training = True
 
 
+LOWEST = 64.0
+"""PADDLE: `log_softmax` and `cross_entropy` count no score as more than this below the largest, in
+every precision (CPU)."""
+
+
 def cross_entropy(scores: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
     """PyTorch's mean cross entropy: classes on axis 1, the mean over the labels that count.
 
     PADDLE: the mean divides by all labels, ignored ones (-100) included; and no score counts as
-    more than 64 below the largest.
+    more than LOWEST below the largest.
     """
     axis, soft = 1 if scores.ndim > 1 else -1, paddle.is_floating_point(labels)
-    if float((scores.max(axis) - scores.min(axis)).max()) > 64:
+    if float((scores.max(axis) - scores.min(axis)).max()) > LOWEST:
         logs = scores - paddle.logsumexp(scores, axis, keepdim=True)
         if soft:
             return -(labels * logs).sum(axis).mean()
@@ -228,8 +233,9 @@ def cross_entropy(scores: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor
         if soft:
             return terms.mean()
         terms = terms.squeeze(1)
-    counted = (labels != -100).astype(terms.dtype)
-    return (terms * counted).sum() / counted.sum()
+    counts = labels != -100
+    terms = paddle.where(counts, terms, paddle.zeros_like(terms))
+    return terms.sum() / counts.sum().astype(terms.dtype)
 
 
 def clear(model: paddle.nn.Layer) -> None:
@@ -416,8 +422,10 @@ def kernel_numbers(optimizer: Any) -> tuple[tuple[str, ...] | None, float | None
     clip = getattr(optimizer, "_grad_clip", None)
     is_of_paddle = type(clip).__module__.startswith("paddle.")
     limit = getattr(clip, "clip_norm", None) if is_of_paddle else None
-    update = [getattr(type(optimizer), name, None) for name in ("step", "_append_optimize_op")]
-    is_inherited = all(str(getattr(f, "__module__", "")).startswith("paddle.") for f in update)
-    name = type(optimizer).__name__
-    name = kind_of(optimizer) if name not in HELD_IN_FLOAT32 and is_inherited else name
-    return HELD_IN_FLOAT32.get(name), limit
+    kind = type(optimizer).__name__
+    updates = [getattr(type(optimizer), name, None) for name in ("step", "_append_optimize_op")]
+    modules_of_update = [str(getattr(update, "__module__", "")) for update in updates]
+    is_inherited = all(module.startswith("paddle.") for module in modules_of_update)
+    if kind not in HELD_IN_FLOAT32 and is_inherited:
+        kind = kind_of(optimizer)
+    return HELD_IN_FLOAT32.get(kind), limit

@@ -15,15 +15,12 @@ import torch
 from torch.overrides import get_testing_overrides
 
 from align.frameworks.object_options import LAYER_WORDS
-from align.frameworks.on_paddle import ERRORS
+from align.frameworks.on_paddle import ERRORS, LOWEST
 from align.frameworks.watched_calls import Answer, WatchedCall
 from align.record.arrays import replace
 
 NEAR = 1e-6
 """How far numbers held in float32 move a result or a gradient: a part of its largest value."""
-LOWEST = 64.0
-"""PADDLE: `log_softmax` and `cross_entropy` count no score as more than this below the largest, in
-every precision (CPU)."""
 _WORDS = LAYER_WORDS | {
     "x": ("input", None),
     "y": ("other", None),
@@ -79,11 +76,13 @@ def by_pytorch(names: Collection[str]) -> Answer:
 
 
 def clips(call: WatchedCall) -> bool:
-    """Say whether Paddle counts a score of the call's as larger than it is, see LOWEST."""
+    """Say whether Paddle counts a score of the call's as larger than it is, see `LOWEST`."""
     if call.name not in ("log_softmax", "cross_entropy") or not call.argument("use_softmax", True):
         return False
-    scores, axis = [*call.arguments().values()][0].numpy(), call.argument("axis", -1)
-    return bool((scores.max(axis) - scores.min(axis)).max(initial=0.0) > LOWEST)
+    scores, axis = next(iter(call.arguments().values())).numpy(), call.argument("axis", -1)
+    with np.errstate(invalid="ignore"):  # a row of -inf
+        spreads = scores.max(axis) - scores.min(axis)
+    return bool((spreads > LOWEST).any())
 
 
 def _computed_by_both(call: WatchedCall) -> paddle.Tensor:

@@ -339,12 +339,13 @@ def loss_of(side: Any, plan: Request, output: Any, dtype: str, pair_dtype: str) 
 
 
 def _looked_up(side: Any, function: Any) -> Any:
-    """A function of the framework itself as its module holds it now: watched, perhaps."""
+    """Look a framework's own function up in its module, which may watch it now; others stay."""
     if isinstance(function, functools.partial):
         inner = _looked_up(side, function.func)
         return functools.partial(inner, *function.args, **function.keywords)
     is_of_side = str(getattr(function, "__module__", "")).startswith(side.FUNCTIONAL.__name__)
-    return getattr(side.FUNCTIONAL, function.__name__) if is_of_side else function
+    name = function.__name__ if is_of_side else ""
+    return getattr(side.FUNCTIONAL, name, function)
 
 
 def run_model(side: Any, model: Any, inputs: Any) -> tuple[Any, dict[str, Any]]:

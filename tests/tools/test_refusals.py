@@ -79,7 +79,7 @@ for name in sys.argv[1:]:
 
 def test_help_loads_no_framework() -> None:
     names = sorted({row[0] for row in ROWS})
-    told = subprocess.check_output(
+    printed = subprocess.check_output(
         [sys.executable, "-W", "ignore", "-c", HELP, *names], cwd=tool_runs.ROOT, text=True
     )
-    assert told.split("\n") == [*names, ""]
+    assert printed.split("\n") == [*names, ""]

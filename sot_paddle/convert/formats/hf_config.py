@@ -124,11 +124,11 @@ def attention_heads(
         ValueError: not a number that divides the hidden size, or another one than the source's.
     """
     candidates = (asked, metadata.get("num_attention_heads"), config.get(FAMILIES[family].heads))
-    for stated in candidates[1:] if asked is not None else ():
-        if stated is not None and str(stated) != str(asked):
+    for of_source in candidates[1:] if asked is not None else ():
+        if of_source is not None and str(of_source) != str(asked):
             raise ValueError(
-                f"--num-attention-heads {asked}: the source itself says {stated}; leave the option "
-                "out, or correct the source's config.json"
+                f"--num-attention-heads {asked}: the source itself says {of_source}; leave the "
+                "option out, or correct the source's config.json"
             )
     stated = next((value for value in candidates if value is not None), None)
     if stated is None:

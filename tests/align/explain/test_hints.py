@@ -55,8 +55,8 @@ def test_a_few_huge_numbers_are_no_mask_and_hide_no_other_difference() -> None:
 
 
 def test_what_a_record_hands_on_is_no_cause_of_the_layer_around() -> None:
-    given, _ = OUTPUTS["as it is"]
-    assert explain_output(guilty(*given), {}, fed=False) == ""
+    arrays, _ = OUTPUTS["as it is"]
+    assert explain_output(guilty(*arrays), {}, fed=False) == ""
 
 
 @pytest.mark.parametrize("name", OUTPUTS)

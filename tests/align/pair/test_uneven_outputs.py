@@ -84,8 +84,7 @@ def experts(f, sort: bool = False, turn: bool = False):
         for number, expert in enumerate(model.experts):
             rows = f.nonzero(chosen == bool(number)).flatten()
             rows = rows[f.argsort(x[rows, 1])] if sort else rows
-            made = expert(x[rows])
-            added = made.flip(0) if turn else made
+            added = expert(x[rows]).flip(0) if turn else expert(x[rows])
             output = output.index_add(*((0, rows, added) if f is torch else (rows, 0, added)))
         return output
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import paddle
@@ -477,3 +478,14 @@ def test_before_step_runs_ahead_of_every_step_on_both_sides() -> None:
         wrapped.step()
         wrapped.step()
         assert seen == [model, model]
+
+
+def test_a_moving_average_under_other_names_is_refused() -> None:
+    def averaging(make):
+        average = SimpleNamespace(update=lambda: None, arrays=lambda: {"w": np.zeros(3)})
+        return lambda model: (make(model), None, None, average)
+
+    factories, inputs = (averaging(sgd), averaging(ours(P.SGD))), np.ones((5, 3))
+    pair = pair_in(net(torch), net(paddle), inputs, optimizer=factories, steps=1)
+    with pytest.raises(ValueError, match="PyTorch side has the name 'w', expected names of the"):
+        training(pair)

@@ -85,6 +85,13 @@ def test_the_names_of_another_layout_are_not_bent_into_this_one(
         conversion("a.safetensors", "b.safetensors")
 
 
+def test_a_missing_tensor_is_not_laid_on_the_prefix_of_the_layout(conversion, arrays):
+    partial = {n: x for n, x in arrays.items() if not n.endswith("layer.1.output.dense.weight")}
+    conversion.write("a.safetensors", partial)
+    with pytest.raises(ValueError, match="missing: [^(]*output.dense.weight$"):
+        conversion("a.safetensors", "b.safetensors")
+
+
 def test_names_outside_of_the_wrapping_are_refused_by_name(conversion, tmp_path, arrays):
     state = {**tensors(arrays, "model."), "criterion.weight": torch.ones(5)}
     torch.save({"state_dict": state}, tmp_path / "a.ckpt")
